@@ -67,8 +67,8 @@ def proxied(
     from holdfast.backends.postgres.notify import NotifyListener, ThreadNotifications
     from holdfast.backends.redis.backend import RedisBackend
 
-    monkeypatch.setattr(NotifyListener, "tell", lambda _: None)
-    monkeypatch.setattr(ThreadNotifications, "tell", lambda _: None)
+    monkeypatch.setattr(NotifyListener, "announce", lambda _: None)
+    monkeypatch.setattr(ThreadNotifications, "announce", lambda _: None)
     if request.param.endswith(" in a loop"):
         monkeypatch.delattr(PostgresBackend, "without_loop")
         monkeypatch.delattr(RedisBackend, "without_loop")

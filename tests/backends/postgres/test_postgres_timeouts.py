@@ -48,6 +48,12 @@ def url(server: Postgres) -> str:
     return made
 
 
+def leave_idle_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no commit be announced: an announcement under way would have the idle connection."""
+    for kind in (NotifyListener, ThreadNotifications):
+        monkeypatch.setattr(kind, "announce", lambda _: None)
+
+
 def note_loans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The connections that are taken from now on, of either kind."""
     lent: list[object] = []
@@ -80,8 +86,7 @@ def error_of(call: Callable[[], Any]) -> StoreError:
 def test_a_stopped_server_is_noticed_by_every_call(
     server: Postgres, url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(NotifyListener, "tell", lambda _: None)  # one that is under way would have the idle connection
-    monkeypatch.setattr(ThreadNotifications, "tell", lambda _: None)
+    leave_idle_connections(monkeypatch)
     with opened(url, kind, timeout=TIMEOUT) as client, opened(url, kind, timeout=TIMEOUT) as unused:
         saved = client.save("a", session_id="s", execution_state={"messages": messages(20)})
         with ThreadPoolExecutor(4) as threads, opened(url, kind, timeout=TIMEOUT) as other:
@@ -114,8 +119,7 @@ def test_a_stopped_server_is_noticed_by_every_call(
 def test_the_time_to_cancel_is_part_of_the_timeout(
     server: Postgres, url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(NotifyListener, "tell", lambda _: None)  # one that is under way would have the idle connection
-    monkeypatch.setattr(ThreadNotifications, "tell", lambda _: None)
+    leave_idle_connections(monkeypatch)
     with opened(url, kind, timeout=8) as client:
         client.save("a", session_id="s")
         with frozen(server):
@@ -145,8 +149,7 @@ def test_a_stopped_server_is_noticed_by_tasks(server: Postgres, url: str):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_network_that_swallows_everything(server: Postgres, url: str, kind: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(NotifyListener, "tell", lambda _: None)  # one that is under way would have the idle connection
-    monkeypatch.setattr(ThreadNotifications, "tell", lambda _: None)
+    leave_idle_connections(monkeypatch)
     proxy = Proxy(server.port)
     through = url.replace(f":{server.port}/", f":{proxy.port}/")
     with opened(through, kind, timeout=TIMEOUT) as client, opened(through, kind, timeout=TIMEOUT) as late:
