@@ -73,7 +73,7 @@ async def load_live_record(ctx: StoreContext, id_: bytes) -> StoredRecord:
 
 
 async def live_record_and_segments(ctx: StoreContext, id_: bytes) -> tuple[StoredRecord, Mapping[Span, list[Segment]]]:
-    """Do the same as `load_live_record`, and return the segments of its state read with it, for `load_parts`."""
+    """Return also the segments of its state that were read with it, for `load_parts`."""
     found, at_hand = await ctx.backend.record_and_segments(id_)
     return await _check_live(ctx, id_, await find_stored(ctx, id_, found)), at_hand
 
