@@ -80,6 +80,7 @@ BENCHMARKS = (
         "fast_paths", "Fast paths", "bench-fast-paths", ("benchmarks.fast_paths",), "fast_paths", fast_paths.verdicts,
         fast_paths.command,
     ),
+    Benchmark("sealed", "Sealed stores", "bench-sealed", ("benchmarks.sealed",), "sealed"),
     Benchmark("growth", "Growth", "bench-growth", ("benchmarks.growth",), "growth", growth.verdicts, growth.command),
     Benchmark(
         "ui-server", "The server of the web page", "bench-ui", ("benchmarks.ui_server",), "ui_server",
