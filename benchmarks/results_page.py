@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import (
     before_after,
     contention,
-    coordination,
+    coordination_report,
     differences,
     fast_paths,
     goals,
@@ -74,7 +74,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         "coordination", "Topics", "bench-coordination", ("benchmarks.coordination",), "coordination",
-        coordination.verdicts, coordination.command,
+        coordination_report.verdicts, coordination_report.command,
     ),
     Benchmark(
         "fast_paths", "Fast paths", "bench-fast-paths", ("benchmarks.fast_paths",), "fast_paths", fast_paths.verdicts,
