@@ -135,7 +135,7 @@ export default class Approvals extends Pages {
   }
 }
 
-/** The arguments that differ: one that nobody changed keeps its exact value, which JSON may not have. */
+/** The arguments that differ: an unchanged one keeps its exact value, which JSON may not have. */
 function changedOf(values, given) {
   if (values === null || typeof values !== "object" || Array.isArray(values)) {
     throw new Error("Write the arguments as a JSON object.");
